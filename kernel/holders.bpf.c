@@ -9,11 +9,12 @@
 
 enum {
 	LISTEN = 10,			/* TCP_LISTEN; that of other families, too */
+	UNKILLABLE = 0x40,		/* SIGNAL_UNKILLABLE, include/linux/sched/signal.h: init of a pid namespace */
 };
 
 /*
  * Writes a record for each descriptor of a listening socket, of any family: the socket's inode
- * number, and the process as the first pid namespace numbers it.
+ * number, the process as the first pid namespace numbers it, and whether it is the init of its own.
  */
 SEC("iter/task_file")
 int list_holders(struct bpf_iter__task_file *ctx)
@@ -21,7 +22,7 @@ int list_holders(struct bpf_iter__task_file *ctx)
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
 	struct socket *socket;
-	__u64 record[2];
+	__u64 record[3];
 
 	if (!task || !file)
 		return 0;
@@ -30,6 +31,7 @@ int list_holders(struct bpf_iter__task_file *ctx)
 		return 0;
 	record[0] = file->f_inode->i_ino;
 	record[1] = task->tgid;
+	record[2] = !!(task->signal->flags & UNKILLABLE);
 	bpf_seq_write(ctx->meta->seq, record, sizeof(record));
 	return 0;
 }

@@ -522,8 +522,13 @@ struct bpf_iter__tcp {			/* net/ipv4/tcp_ipv4.c; context of list_listeners() */
 	struct sock_common *sk_common;
 };
 
+struct signal_struct {			/* include/linux/sched/signal.h; read by list_holders() */
+	unsigned int flags;
+};
+
 struct task_struct {			/* include/linux/sched.h; read by list_holders() */
 	int tgid;			/* the process, in the first pid namespace */
+	struct signal_struct *signal;
 };
 
 struct bpf_iter__task_file {		/* kernel/bpf/task_iter.c; context of list_holders() */

@@ -5,12 +5,10 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use anyhow::Result;
+use watch::Holder;
 
 use crate::slots::may_serve;
 use crate::{Listener, follows_sockets, listener};
-
-/// The process that starts all others.
-const INIT: u64 = 1;
 
 /// Which listeners are one server's.
 #[derive(Debug, Default)]
@@ -38,9 +36,9 @@ pub fn find(slots: &[Option<Listener>]) -> Result<Servers> {
     // Where the kernel forbids to look, nobody is seen, and that is said.
     let holders = watch::holders().unwrap_or_default();
     let signs = |(slot, inodes): (&Option<Listener>, &Vec<u64>)| {
-        let pids = inodes.iter().filter_map(|inode| holders.get(inode)).flatten().copied().collect();
+        let holders = inodes.iter().filter_map(|inode| holders.get(inode)).flatten().copied().collect();
         let name = slot.as_ref().and_then(|listener| listener.server.clone());
-        Signs { pids, name }.without_init()
+        Signs { pids: servers_among(&holders), name }
     };
     let signs: Vec<Signs> = slots.iter().zip(&inodes).map(signs).collect();
     let mut unseen = Vec::new();
@@ -76,15 +74,14 @@ struct Signs {
     name: Option<String>,
 }
 
-impl Signs {
-    /// Init keeps the sockets of every service that it starts on demand.
-    fn without_init(mut self) -> Self {
-        if self.pids.len() > 1 {
-            self.pids.remove(&INIT);
-        }
-        self
-    }
+/// Processes of the server. An init, also a container's, keeps the sockets of every service that it
+/// starts on demand.
+fn servers_among(holders: &BTreeSet<Holder>) -> BTreeSet<u64> {
+    let has_others = holders.iter().any(|holder| !holder.is_init);
+    holders.iter().filter(|holder| !(holder.is_init && has_others)).map(|holder| holder.pid).collect()
+}
 
+impl Signs {
     fn is_same(&self, other: &Self) -> bool {
         !self.pids.is_disjoint(&other.pids) || (self.name.is_some() && self.name == other.name)
     }
@@ -137,6 +134,17 @@ mod tests {
         let signs = [&[10, 11][..], &[20], &[], &[30], &[12, 30], &[], &[11, 12]]
             .map(|of| Signs { pids: of.iter().copied().collect(), name: None });
         assert_eq!(group(&signs), [0, 1, 2, 0, 0, 5, 0]);
+    }
+
+    #[test]
+    fn init_is_the_server_only_where_no_other_process_holds_the_socket() {
+        let pids = |all: &[(u64, bool)]| {
+            let holders = all.iter().map(|&(pid, is_init)| Holder { pid, is_init });
+            servers_among(&holders.collect()).into_iter().collect::<Vec<u64>>()
+        };
+        assert_eq!(pids(&[(1, true), (4000, true), (4010, false)]), [4010]);
+        assert_eq!(pids(&[(4000, true)]), [4000]);
+        assert_eq!(pids(&[(4010, false), (4011, false)]), [4010, 4011]);
     }
 
     #[test]

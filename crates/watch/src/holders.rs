@@ -22,16 +22,25 @@ mod skel {
     include!(concat!(env!("OUT_DIR"), "/holders.skel.rs"));
 }
 
-/// Two words: the socket's inode number, and the process.
-const RECORD: usize = 2 * size_of::<u64>();
+/// Three words: the socket's inode number, the process, and whether it is an init.
+const RECORD: usize = 3 * size_of::<u64>();
+
+/// A process that holds a listening socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holder {
+    /// Its number in the host's first pid namespace.
+    pub pid: u64,
+    /// Whether it started all others of its pid namespace, as the init of the host or of a container.
+    pub is_init: bool,
+}
 
 /// Processes by the inode number of each listening socket that they hold, of all processes of our
-/// pid namespace. They are numbered as the host's first pid namespace does.
+/// pid namespace.
 ///
 /// # Errors
 ///
 /// Without CAP_BPF and CAP_PERFMON, or where the kernel refuses the program.
-pub fn holders() -> Result<BTreeMap<u64, BTreeSet<u64>>> {
+pub fn holders() -> Result<BTreeMap<u64, BTreeSet<Holder>>> {
     libbpf_rs::set_print(None);
     let mut object = MaybeUninit::uninit();
     let open = skel::HoldersSkelBuilder::default().open(&mut object).map_err(load_error)?;
@@ -45,11 +54,13 @@ pub fn holders() -> Result<BTreeMap<u64, BTreeSet<u64>>> {
             return Err(Error::List(error));
         }
     }
-    let mut holders = BTreeMap::<u64, BTreeSet<u64>>::new();
+    let mut holders = BTreeMap::<u64, BTreeSet<Holder>>::new();
     for record in bytes.chunks_exact(RECORD) {
-        let (inode, process) = record.split_at(size_of::<u64>());
-        let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
-        holders.entry(word(inode)).or_default().insert(word(process));
+        let mut words =
+            record.as_chunks::<{ size_of::<u64>() }>().0.iter().map(|word| u64::from_ne_bytes(*word));
+        if let (Some(inode), Some(pid), Some(is_init)) = (words.next(), words.next(), words.next()) {
+            holders.entry(inode).or_default().insert(Holder { pid, is_init: is_init != 0 });
+        }
     }
     Ok(holders)
 }

@@ -46,7 +46,7 @@ mod program;
 pub use cgroup::Cgroups;
 pub use counters::{Counter, Counters};
 pub use error::{Error, Result};
-pub use holders::holders;
+pub use holders::{Holder, holders};
 pub use hook::{Hook, Missing};
 pub use host::{Host, Listener, Queues, Survey};
 pub use inventory::{Entry, Inventory};
