@@ -51,7 +51,7 @@ schemas() {
 render() { helm template tidegate deploy/helm --values "$@"; }
 refuses() { # VALUE: in one line
 	if render "$work/values.yaml" --set "$1" >"$work/said" 2>&1; then die "the chart takes $1"; fi
-	[ "$(grep -c '^- at' "$work/said")" = 1 ] || die "$1 is not refused in one line: $(cat "$work/said")"
+	[ "$(grep -c '^- at\|^Error: execution error' "$work/said")" = 1 ] || die "$1 is not refused in one line: $(cat "$work/said")"
 }
 chart() {
 	local version
@@ -73,7 +73,9 @@ chart() {
 		tolerations: [{ operator: Exists }]
 		affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchExpressions: [{ key: edge, operator: Exists }] }] } } }
 	YAML
-	for value in attach=nic metrics.port=99999 'listeners[0].listen=web:80' 'listeners[0].listen=0.0.0.0:0' listners=1 refusalsPerS=-1 hostPID=maybe; do
+	for value in attach=nic metrics.port=99999 'listeners[0].listen=web:80' 'listeners[0].listen=0.0.0.0:0' listners=1 refusalsPerS=-1 hostPID=maybe \
+		'listeners[0].listen=300.0.0.1:80' 'listeners[1].listen=0.0.0.0:80' 'listeners[0].policy=abrot' 'listeners[1].exempt[0]=10.0.0.9/33' \
+		metrics.port=80 metrics.address=256.0.0.1 seccompProfile.type=Localhost; do
 		refuses "$value"
 	done
 	if [ "$(id -u)" -eq 0 ]; then

@@ -195,6 +195,14 @@ mod tests {
     }
 
     #[test]
+    fn chart_takes_the_words_that_there_are() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/helm/values.schema.json");
+        let schema = std::fs::read_to_string(file).expect("the chart's schema");
+        let word = format!("({})(:", Mechanism::names().collect::<Vec<_>>().join("|"));
+        assert_eq!(schema.matches(&word).count(), 2, "the first word, and those behind a +: {word}");
+    }
+
+    #[test]
     fn word_that_is_no_policy_alone_says_what_it_needs_and_other_mistakes_are_refused() {
         let explained = explanation("unserved").expect("a word");
         assert!(explained.contains("In a crowd,"), "{explained}");

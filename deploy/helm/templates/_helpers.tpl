@@ -21,7 +21,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ end -}}
 attach = {{ toJson .Values.attach }}
 refusals_per_s = {{ int64 .Values.refusalsPerS }}
+{{- $known := dict }}
 {{- range .Values.listeners }}
+{{- if hasKey $known .listen }}{{ fail (printf "listeners: %s is there twice" .listen) }}{{ end }}
+{{- $_ := set $known .listen true }}
+{{- if hasSuffix (printf ":%v" $.Values.metrics.port) .listen }}{{ fail (printf "metrics.port: %s is guarded, so something else listens there" .listen) }}{{ end }}
 
 [[listener]]
 listen = {{ toJson .listen }}
