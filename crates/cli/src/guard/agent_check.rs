@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -98,13 +98,23 @@ impl Told {
     /// A line for whoever asks of this listener, or of all.
     fn line(&self, listen: Option<SocketAddr>, now: Instant) -> String {
         let is_current = !self.is_over && self.at.is_some_and(|at| at + STALE > now);
-        let meant = || self.listeners.iter().filter(|of| listen.is_none_or(|listen| of.listen == listen));
+        let named = listen.map(|listen| self.named(listen));
+        let meant = || self.listeners.iter().filter(|of| named.is_none_or(|named| named == Some(of.listen)));
         if meant().any(|of| of.drain) {
             return "drain\n".to_owned();
         }
         let least = meant().map(|of| of.weight_percent).min().filter(|_| is_current).unwrap_or(100);
         let ready = if meant().any(|of| of.is_ready_again) { "ready " } else { "" };
         format!("up {ready}{least}%\n")
+    }
+
+    /// The listener of an address that a balancer names: its own, or else the wildcard that serves
+    /// it.
+    fn named(&self, listen: SocketAddr) -> Option<SocketAddr> {
+        let (any, port) = (IpAddr::from(Ipv6Addr::UNSPECIFIED), listen.port());
+        let of_its_family = if listen.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { any };
+        let candidates = [listen.ip(), of_its_family, any].map(|ip| SocketAddr::new(ip, port));
+        candidates.into_iter().find(|address| self.listeners.iter().any(|of| of.listen == *address))
     }
 
     /// The line for a balancer, and that it has asked.
@@ -187,6 +197,22 @@ mod tests {
         assert_eq!(ask(address, "[::ffff:192.0.2.1]:81\n"), "up 40%\n");
         assert_eq!(ask(address, "192.0.2.9:80\n"), "up 100%\n", "it is not guarded");
         assert_eq!(ask(address, &format!("{}\n", "x".repeat(1000))), "up 40%\n");
+    }
+
+    #[test]
+    fn address_that_a_wildcard_serves_is_told_its_line() {
+        let now = Instant::now();
+        let listeners = vec![status("0.0.0.0:80", 40), status("[::]:80", 60), status("192.0.2.1:80", 75)];
+        let mut told = Told { listeners, at: Some(now), ..Told::default() };
+        let line = |told: &Told, listen: &str| told.line(Some(listen.parse().expect("address")), now);
+        assert_eq!(line(&told, "192.0.2.1:80"), "up 75%\n");
+        assert_eq!(line(&told, "192.0.2.7:80"), "up 40%\n");
+        assert_eq!(line(&told, "[fd00::1]:80"), "up 60%\n");
+        assert_eq!(line(&told, "192.0.2.7:81"), "up 100%\n", "it is not guarded");
+        told.listeners.remove(0);
+        assert_eq!(line(&told, "192.0.2.7:80"), "up 60%\n", "of both families");
+        told.listeners[0].drain = true;
+        assert_eq!(line(&told, "192.0.2.7:80"), "drain\n");
     }
 
     #[test]
