@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use prometheus_client::collector::Collector;
@@ -18,6 +18,8 @@ use crate::answerer::{Answerer, PATIENCE, hang_up};
 
 /// Of a request, bytes.
 const MAX_HEAD: usize = 8192;
+/// How long a client may take for its page: one of 64 listeners has half a megabyte.
+const TAKES_WITHIN: Duration = Duration::from_secs(2);
 
 /// Names and values of a metric's labels.
 pub type Labels = Vec<(&'static str, String)>;
@@ -136,9 +138,16 @@ fn with_each<T>(
         if labels.is_empty() {
             encode(metric, value)
         } else {
-            encode(&mut metric.encode_family(labels)?, value)
+            encode(&mut metric.encode_family(&escaped(labels))?, value)
         }
     })
+}
+
+/// An interface's name may have what ends a value. `prometheus_client` 0.24 writes values as they
+/// are, and one line that cannot be read costs Prometheus the whole page.
+fn escaped(labels: &Labels) -> Labels {
+    let escape = |value: &str| value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n");
+    labels.iter().map(|(name, value)| (*name, escape(value))).collect()
 }
 
 /// Answers `GET /metrics` with what was published last, and `GET /status` where a status was; see
@@ -229,9 +238,25 @@ fn answer(mut client: TcpStream, shown: &Shown) -> io::Result<()> {
     let head = format!(
         "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
-    client.write_all(head.as_bytes())?;
-    client.write_all(page.as_bytes())?;
+    write_page(&mut client, &(head + &page))?;
     hang_up(client, deadline)
+}
+
+/// A client that takes a little now and then is let go, too: others wait for it, and the program's
+/// end does.
+fn write_page(client: &mut TcpStream, page: &str) -> io::Result<()> {
+    let deadline = Instant::now() + TAKES_WITHIN;
+    let mut left = page.as_bytes();
+    while !left.is_empty() {
+        if Instant::now() >= deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match client.write(left)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => left = &left[written..],
+        }
+    }
+    Ok(())
 }
 
 /// What there is of a request's head by a deadline, up to [`MAX_HEAD`] bytes.
@@ -333,6 +358,12 @@ fn older(text: &str, metrics: &[Metric]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+    use std::slice;
+
+    use nix::sys::socket::sockopt::{RcvBuf, TcpMaxSeg};
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket};
+
     use super::*;
     use crate::answerer::tests::free;
 
@@ -446,6 +477,51 @@ mod tests {
         assert!(open.contains(&version) && open.contains("\nprocess_start_time_seconds "), "{open}");
         drop(exporter);
         assert!(TcpStream::connect(address).is_err(), "nothing stays");
+    }
+
+    #[test]
+    fn value_of_a_label_may_have_any_character() {
+        let labels = vec![("interface", "a\"b\\\n".to_owned())];
+        let hook = Metric {
+            name: "guard_hook",
+            unit: "truth value",
+            help: "Help",
+            values: Values::Gauge(vec![(labels, 1.0)]),
+        };
+        for format in [Format::Text, Format::OpenMetrics] {
+            assert_lines(
+                &text(slice::from_ref(&hook), format),
+                &[r#"tidegate_guard_hook{interface="a\"b\\\n"} 1.0"#],
+            );
+        }
+    }
+
+    #[test]
+    fn client_that_takes_its_page_little_by_little_is_let_go() {
+        let address = free();
+        let exporter = Exporter::bind(address, false).expect("bind");
+        let value = |number: u32| (vec![("listen", number.to_string())], 1.0);
+        let values = Values::Gauge((0..200_000).map(value).collect());
+        exporter.publish(vec![Metric { name: "live", unit: "connections", help: "Help", values }]);
+        let client =
+            socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("socket");
+        setsockopt(&client, RcvBuf, &2304).expect("set");
+        setsockopt(&client, TcpMaxSeg, &536).expect("set");
+        connect(client.as_raw_fd(), &SockaddrStorage::from(address)).expect("connect");
+        let mut client = TcpStream::from(client);
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("ask");
+        let reader = std::thread::spawn(move || {
+            let (mut some, start) = ([0; 1500], Instant::now());
+            while start.elapsed() < 3 * TAKES_WITHIN && client.read(&mut some).is_ok_and(|length| length > 0)
+            {
+                std::thread::sleep(PATIENCE / 4);
+            }
+        });
+        std::thread::sleep(PATIENCE);
+        let start = Instant::now();
+        drop(exporter);
+        assert!(start.elapsed() < 2 * TAKES_WITHIN, "its end waits for nobody: {:?}", start.elapsed());
+        reader.join().expect("it ends");
     }
 
     #[test]
