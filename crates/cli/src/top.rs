@@ -33,7 +33,8 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     if !top::is_ours() {
         return Err(Mistake(
-            "top draws a screen, and standard input and output are no terminal of its own; for lines use `tidegate guard --json` \
+            "top draws a screen, and standard input and output are no terminal of its own, or one without a size, which `stty rows 24 cols 80` \
+             sets; for lines use `tidegate guard --json` \
              or `tidegate listeners --watch 10s`"
                 .to_owned(),
         )

@@ -198,6 +198,17 @@ fn root_guard_in_the_background_of_a_terminal_prints_lines() {
 }
 
 #[test]
+fn root_guard_on_a_terminal_without_a_size_prints_lines_and_top_says_so() {
+    let Some(world) = World::create() else { return };
+    let name = world.server.name();
+    let guard = format!("{TIDEGATE} guard --netns {name} --listen {ADDRESS} --policy rst-syn --state none");
+    let line = format!("stty rows 0 cols 0; {TIDEGATE} top; {guard}");
+    let Some(tmux) = Tmux::start(120, 24, &line) else { return };
+    tmux.line_with(&["without a size", "stty rows 24 cols 80"]);
+    tmux.line_with(&["guarding", ADDRESS]);
+}
+
+#[test]
 fn root_guard_goes_on_after_its_terminal_has_gone() {
     let Some(world) = World::create() else { return };
     let state = tempfile::tempdir().expect("a folder");

@@ -13,7 +13,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
 
 use crate::keys::{Key, is_unfinished, keys};
@@ -27,12 +27,14 @@ const KEY_MS: u16 = 30;
 /// Between two drawings of what has not changed: ages go on.
 const DRAW_EVERY: Duration = Duration::from_secs(1);
 
-/// Whether a screen can be drawn here: standard input and output are a terminal that is ours now.
-/// A process in the background that reads it is stopped.
+/// Whether a screen can be drawn here: standard input and output are a terminal that is ours now,
+/// and has a size. A process in the background that reads it is stopped. The terminal of a serial
+/// line has no size until somebody sets one.
 pub fn is_ours() -> bool {
     let is_foreground = || tcgetpgrp(io::stdout()).is_ok_and(|group| group == getpgrp());
     let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-    io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb && is_foreground()
+    let has_size = || size().is_ok_and(|(columns, rows)| columns > 0 && rows > 0);
+    io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb && is_foreground() && has_size()
 }
 
 /// Shows the model until somebody types `q`, `stop` is set, or `feed` says that it is over. `feed`
