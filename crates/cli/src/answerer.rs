@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
+use crate::printer::complain;
+
 /// How long a client may take.
 pub const PATIENCE: Duration = Duration::from_millis(200);
 /// Between two looks whether somebody asks.
 const NAP: Duration = Duration::from_millis(20);
+/// After which a guard whose place we took has surely left its address.
+const LEFT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Answers from a thread of its own, until it is dropped.
 ///
@@ -38,12 +42,13 @@ impl Answerer {
         let listener = match listen(address) {
             Ok(listener) => Some(listener),
             Err(error) if may_wait && error.kind() == io::ErrorKind::AddrInUse => None,
-            Err(error) => return Err(anyhow!("{option} {address}: {error}; name another address and port")),
+            Err(error) => return Err(anyhow!(cannot_listen(option, address, &error))),
         };
+        let option = option.to_owned();
         let is_over = Arc::new(AtomicBool::new(false));
         let of_thread = Arc::clone(&is_over);
         let thread = std::thread::spawn(move || {
-            if let Some(listener) = listener.or_else(|| listen_when_free(address, &of_thread)) {
+            if let Some(listener) = listener.or_else(|| listen_when_free(&option, address, &of_thread)) {
                 answer_all(&listener, answer, &of_thread);
             }
         });
@@ -93,14 +98,24 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// `None` if it is over before.
-fn listen_when_free(address: SocketAddr, is_over: &AtomicBool) -> Option<TcpListener> {
+fn listen_when_free(option: &str, address: SocketAddr, is_over: &AtomicBool) -> Option<TcpListener> {
+    let (start, mut is_said) = (Instant::now(), false);
     while !is_over.load(Ordering::Relaxed) {
         match listen(address) {
             Ok(listener) => return Some(listener),
+            Err(error) if start.elapsed() > LEFT_WITHIN && !is_said => {
+                is_said = true;
+                let why = cannot_listen(option, address, &error);
+                complain(format_args!("warning: {why}; it is tried again and again"));
+            }
             Err(_) => sleep(NAP),
         }
     }
     None
+}
+
+fn cannot_listen(option: &str, address: SocketAddr, error: &io::Error) -> String {
+    format!("{option} {address}: {error}; name another address and port")
 }
 
 fn answer_all(listener: &TcpListener, answer: impl Answer, is_over: &AtomicBool) {
