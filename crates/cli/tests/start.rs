@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use crate::common::*;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, SockaddrIn};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 /// Of 35 clients in a second twenty ask, five poll and ten say half of what they want.
 const KINDS: [&[u8]; 7] = [b"GET\n", b"PO", b"GET\n", b"POLL\n", b"GET\n", b"PO", b"GET\n"];
@@ -145,6 +147,41 @@ fn root_guard_that_starts_before_a_server_at_work_refuses_as_good_as_nobody() {
         assert!(asked > 300, "{mean:?}: {steps:?}");
         assert!(100 * refused <= asked, "before answers of {mean:?}: {steps:?}");
     }
+}
+
+#[test]
+fn root_guard_goes_on_while_its_state_folder_is_stuck() {
+    let Some((world, folder)) = begin() else { return };
+    let (counts, stop) = (Counts::default(), AtomicBool::new(false));
+    let listener = world.listener.try_clone().expect("clone");
+    std::thread::spawn(move || serve(listener, Duration::from_millis(10)));
+    std::thread::scope(|scope| {
+        let _over = Over(&stop);
+        scope.spawn(|| ask(&world, &counts, &stop));
+        let (mut guard, lines) = start(&world, folder.path(), &[]);
+        let page = || {
+            let files = std::fs::read_dir(folder.path().join("state")).ok()?;
+            files
+                .flatten()
+                .map(|file| file.path())
+                .find(|path| path.extension().is_some_and(|of| of == "json"))
+        };
+        let (begin, process) = (Instant::now(), guard.id());
+        // To open a pipe for writing waits for a reader, as a disk may for long.
+        let make = |page: PathBuf| mkfifo(&page.with_extension(format!("{process}.new")), Mode::S_IRWXU);
+        while page().is_none_or(|page| make(page).is_err()) {
+            assert!(begin.elapsed() < PATIENCE, "nothing is known of the server");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let (sender, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || lines.lines().try_for_each(|line| sender.send(line)));
+        let goes_on = (0..8).all(|_| told.recv_timeout(Duration::from_secs(5)).is_ok());
+        if !goes_on {
+            guard.kill().expect("kill -9");
+        }
+        assert!(goes_on, "it is stuck, too");
+        ended_in_order(guard, Signal::SIGTERM);
+    });
 }
 
 /// One that nobody waits for, until it is closed.

@@ -69,7 +69,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use bpf::{Hook, cgroup};
 use ipnet::IpNet;
 use units::Nanos;
@@ -222,6 +222,8 @@ pub struct Guard {
     pacers: BTreeMap<u32, Pacer>,
     /// What is known of them outlives this guard there.
     memory: Option<Memory>,
+    /// Which is written just now.
+    writing: Option<JoinHandle<Result<()>>>,
     /// Whether that could not be kept, and it was said.
     is_forgetful: bool,
     /// To be said, one line each.
@@ -364,6 +366,7 @@ impl Guard {
             search: None,
             pacers: BTreeMap::new(),
             memory,
+            writing: None,
             is_forgetful: false,
             notes: Vec::new(),
             warnings: notes,
@@ -587,14 +590,24 @@ impl Guard {
         })
     }
 
-    /// Keeps what is known of servers for the guard after this one.
+    /// Keeps what is known of servers for the guard after this one. From a thread: a disk may take
+    /// longer than a lease.
     fn remember(&mut self) {
-        let Some(memory) = &self.memory else { return };
-        let known = self
+        let Some(memory) = self.memory.clone() else { return };
+        if self.writing.as_ref().is_some_and(|writing| !writing.is_finished()) {
+            return;
+        }
+        let known: Vec<(SocketAddr, Learnt)> = self
             .pacers
             .iter()
-            .filter_map(|(&server, pacer)| Some((self.listen_of(server)?, pacer.learnt()?)));
-        let written = known.map(|(listen, learnt)| memory.write(listen, learnt)).collect::<Result<Vec<()>>>();
+            .filter_map(|(&server, pacer)| Some((self.listen_of(server)?, pacer.learnt()?)))
+            .collect();
+        let write = move || known.into_iter().try_for_each(|(listen, learnt)| memory.write(listen, learnt));
+        let next = Builder::new().spawn(write).context("write what is known of servers");
+        let written = self.writing.take().map_or(Ok(()), |writing| {
+            writing.join().unwrap_or_else(|_| Err(anyhow!("what writes the state files has panicked")))
+        });
+        let written = written.and(next.map(|next| self.writing = Some(next)));
         let is_said = std::mem::replace(&mut self.is_forgetful, written.is_err());
         if let (Err(error), false) = (written, is_said) {
             self.notes.push(format!(

@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 const FRESH: Duration = Duration::from_secs(600);
 
 /// A folder of such files, as a guard in one network namespace has it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Memory {
     folder: PathBuf,
     /// Cookie of the network namespace: other servers have the same addresses in others.
