@@ -167,6 +167,7 @@ mod tests {
         ListenerStatus {
             listen: listen.parse().expect("address"),
             state: State::Idle,
+            dry_run: false,
             utilisation: None,
             waiting: None,
             limit: None,

@@ -35,6 +35,9 @@ pub struct ListenerStatus {
     pub listen: SocketAddr,
     /// In a word.
     pub state: State,
+    /// Whether nobody is turned away, whatever `state` and `refused_per_s` say: they count what
+    /// would be done.
+    pub dry_run: bool,
     /// Connections that waited, of how many may: 0 to 1, mean of the second's looks. Of a server
     /// that is not followed, its accept queue's now; null while neither is known.
     pub utilisation: Option<f64>,
@@ -132,6 +135,7 @@ impl Seconds {
         ListenerStatus {
             listen,
             state,
+            dry_run: of.listener.dry_run && of.observed.is_none(),
             utilisation,
             waiting: of.service.map(|service| service.counted),
             limit: of.service.and_then(|service| service.limit),
@@ -286,6 +290,7 @@ mod tests {
         let dry = |of: &mut Sample| of.listeners[0].listener.dry_run = true;
         let unleased = |of: &mut Sample| of.path.unleased = of.listeners[0].stats.seen;
         let blind = |of: &mut Sample| of.listeners[0].is_blind = true;
+        assert_eq!((lasting(1, 30, 9, dry).dry_run, lasting(1, 30, 9, gone).dry_run), (true, false));
         type Change = dyn Fn(&mut Sample);
         let cases: [(&Change, State); 5] = [
             (&learning, State::Refusing),
