@@ -20,6 +20,8 @@ use crate::signals;
 
 /// How often it is looked whether the guard sees all connections.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// So many of the clients may get lost otherwise: one in twenty.
+const LOST_ONE_IN: u64 = 20;
 
 /// Say whether the guard would help a listener: yes, no or not yet, and why
 ///
@@ -135,8 +137,26 @@ fn watch(args: &Args) -> Result<AdviceReport> {
     let percent = |time: Duration| 100.0 * time.as_secs_f64() / start.elapsed().as_secs_f64();
     let cost = Cost { programs: programs.map(percent), agent: percent(agent) };
     let advice = Advice::new(&record, args.policy);
+    let lost = lost(&advice, kernel_drops);
+    if guard.has_others() && lost > advice.seen.clients / LOST_ONE_IN {
+        bail!(
+            "advise {}: {lost} of {} clients were neither answered nor dropped by the kernel: another guard here refuses them, and what \
+             its server does says nothing of one without; stop that guard, or let it count only (dry_run), and ask again",
+            args.listen,
+            advice.seen.clients
+        );
+    }
     let (sentence, next) = (advice.to_string(), next(args, &advice));
     Ok(AdviceReport { listen: args.listen, advice, kernel_drops, cost, sentence, next })
+}
+
+/// Clients that had no answer, of which neither the kernel nor a queue knows.
+fn lost(advice: &Advice, kernel_drops: Option<u64>) -> u64 {
+    let Advice { seen, waiting, .. } = advice;
+    let in_queues = u64::from(waiting.accept_queue_most) + waiting.inside as u64 + waiting.syn_queue as u64;
+    // Those of `seen` met a full queue, and the kernel may never have seen them.
+    let dropped = kernel_drops.unwrap_or(seen.syns_dropped);
+    seen.clients.saturating_sub(seen.answered + seen.ended + in_queues + dropped)
 }
 
 /// Nothing listens for a moment while a server starts again.

@@ -47,6 +47,28 @@ fn root_advise_counts_a_client_once_and_refuses_none() {
 }
 
 #[test]
+fn root_advise_does_not_judge_a_server_whose_clients_another_guard_refuses() {
+    let Some(world) = World::create() else { return };
+    let (guard, _lines) = world.start(&[]);
+    let mut child = advise(&world.server, &["--listen", ADDRESS, "--for", "1h"]).spawn().expect("start");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    lines.read_line(&mut String::new()).expect("it watches");
+    let _waiting = world.fill();
+    for _ in 0..10 {
+        let error = world.connect(PATIENCE).expect_err("the queue is full");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    }
+    // It looks twenty times a second, and once is not enough.
+    std::thread::sleep(Duration::from_secs(1));
+    signal(&child, Signal::SIGINT);
+    let output = child.wait_with_output().expect("its end");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("another guard here refuses them"), "{said}");
+    ended_in_order(guard, Signal::SIGTERM);
+}
+
+#[test]
 fn root_advise_says_yes_before_a_server_with_five_times_its_load() {
     let Some(world) = World::create() else { return };
     world.server.ip(&["route", "add", "198.51.100.0/24", "via", "10.8.0.1"]).expect("a way back");

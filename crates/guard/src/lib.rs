@@ -231,6 +231,8 @@ pub struct Guard {
     /// There once a listener is only observed.
     observer: Option<Observer>,
     warnings: Vec<String>,
+    /// Whether other guards were at its interfaces at the start.
+    has_others: bool,
     surroundings: Surroundings,
     /// Of answers, as the programs have them.
     ways: Ways,
@@ -321,9 +323,9 @@ impl Guard {
     pub fn start(config: &Config) -> Result<Self> {
         let Prepared { slots, servers, programs, interfaces, ways, take_over, mut notes } =
             Prepared::new(config)?;
-        if take_over.is_empty() {
-            notes.extend(attach::other_guards(&interfaces));
-        }
+        let others = if take_over.is_empty() { attach::other_guards(&interfaces) } else { Vec::new() };
+        let has_others = !others.is_empty();
+        notes.extend(others);
         for interface in &interfaces {
             programs.add_interface(interface.index)?;
         }
@@ -370,6 +372,7 @@ impl Guard {
             is_forgetful: false,
             notes: Vec::new(),
             warnings: notes,
+            has_others,
             surroundings,
             ways,
             advice: Advice::default(),
@@ -697,6 +700,11 @@ impl Guard {
     /// What the operator should know of the start although it is no error; one line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Whether another guard was at an interface of this one at the start, as far as may be known.
+    pub fn has_others(&self) -> bool {
+        self.has_others
     }
 
     /// Reads the listeners' queues and all counters, and sees to it that a wildcard stands for the
