@@ -13,8 +13,9 @@ enum {
 };
 
 /*
- * Writes a record for each descriptor of a listening socket, of any family: the socket's inode
- * number, the process as the first pid namespace numbers it, and whether it is the init of its own.
+ * Writes a record for each descriptor of a listening socket, of any family. It has the socket's
+ * inode number, the process as the first pid namespace numbers it, and whether that is the init of
+ * its own.
  */
 SEC("iter/task_file")
 int list_holders(struct bpf_iter__task_file *ctx)

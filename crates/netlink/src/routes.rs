@@ -43,9 +43,9 @@ pub struct Entry {
     pub interface: Option<u32>,
 }
 
-/// All entries of the main table of both families; `None` if these are more than `most`, if rules
-/// (`ip rule`) send some lookups to other tables, or if an entry is for some packets to its
-/// destination only, by their source (`from`) or service (`tos`).
+/// All entries of the main table of both families, `most` at most. `None` if that table does not
+/// tell all: there are more, rules (`ip rule`) send lookups to other tables, or an entry is for a
+/// source (`from`) or service (`tos`) only.
 ///
 /// # Errors
 ///

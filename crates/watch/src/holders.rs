@@ -30,7 +30,7 @@ const RECORD: usize = 3 * size_of::<u64>();
 pub struct Holder {
     /// Its number in the host's first pid namespace.
     pub pid: u64,
-    /// Whether it started all others of its pid namespace, as the init of the host or of a container.
+    /// Whether it is the init of its pid namespace: the host's or a container's.
     pub is_init: bool,
 }
 
