@@ -72,6 +72,11 @@ impl Record {
         Duration::from_nanos(self.sum(|bin| bin.span.0))
     }
 
+    #[cfg(test)]
+    pub(crate) fn of(bins: Vec<Bin>) -> Self {
+        Self { bins, accept_limit: 511, ..Self::default() }
+    }
+
     pub(crate) fn sum(&self, of: impl Fn(&Bin) -> u64) -> u64 {
         self.bins.iter().map(of).sum()
     }

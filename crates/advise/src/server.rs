@@ -4,23 +4,21 @@ use units::Nanos;
 
 use crate::record::{Bin, Record};
 
-/// Answers that a mean is taken of; that the rate of a second is.
+/// Answers that a mean is taken of.
 const ENOUGH: u64 = 32;
-const ENOUGH_FOR_A_RATE: u64 = 1024;
 /// A queue stands where this many times as many wait as the server works on, and this many at
 /// least.
 const STANDS: f64 = 3.0;
 const FEWEST: f64 = 8.0;
-/// The best seconds count if their rate is this many times that of the seconds with a queue. An
-/// overload costs a server its answers, and with a guard there is none.
-const PEAK: f64 = 1.1;
-/// The shortest and the best are those of one in twenty.
+/// The shortest are those of one in twenty.
 const ONE_IN: usize = 20;
 
 /// A server as it was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Server {
-    /// Answers in a second while a queue stands; `None` if none ever stood.
+    /// Answers in a second while a queue stands and, where that was seen, the kernel drops no SYN:
+    /// an overload costs a server its answers, and with a guard there is none. `None` if no queue
+    /// ever stood.
     pub(crate) per_s: Option<f64>,
     /// How long an answer takes where the fewest wait before it.
     pub(crate) answer: Nanos,
@@ -37,8 +35,8 @@ impl Server {
         let answer_s = shortest_answer_s(&record.bins);
         let busy: Vec<Busy<'_>> = record.bins.windows(2).filter_map(Busy::of).collect();
         let standing = standing(&busy, answer_s, has_lost(record));
-        let peak = peak_per_s(&record.bins);
-        let per_s = rate(&standing).map(|per_s| if peak > PEAK * per_s { peak } else { per_s });
+        let calm: Vec<Busy<'_>> = standing.iter().filter(|busy| busy.bin.syns_full == 0).copied().collect();
+        let per_s = rate(&calm).or(rate(&standing));
         let mut insides: Vec<f64> = standing.iter().map(|busy| f64::from(busy.bin.inside())).collect();
         insides.sort_by(f64::total_cmp);
         let mean_inside = insides.iter().sum::<f64>() / insides.len().max(1) as f64;
@@ -109,15 +107,6 @@ fn shortest_answer_s(bins: &[Bin]) -> f64 {
     means.get(means.len() / ONE_IN).copied().unwrap_or(0.0)
 }
 
-/// Answers in a second in its best seconds; 0 if it never answered enough.
-fn peak_per_s(bins: &[Bin]) -> f64 {
-    let is_enough = |sum: &Bin| sum.answered >= ENOUGH_FOR_A_RATE && sum.span >= Nanos::from_secs(1);
-    let mut rates: Vec<f64> =
-        together(bins, is_enough).iter().map(|sum| sum.answered as f64 / sum.span.as_secs_f64()).collect();
-    rates.sort_by(|one, other| other.total_cmp(one));
-    rates.get(rates.len() / ONE_IN).copied().unwrap_or(0.0)
-}
-
 /// Bins that follow each other, together until there are enough.
 pub(crate) fn together(bins: &[Bin], is_enough: impl Fn(&Bin) -> bool) -> Vec<Bin> {
     let (mut sums, mut sum) = (Vec::new(), Bin::default());
@@ -128,4 +117,40 @@ pub(crate) fn together(bins: &[Bin], is_enough: impl Fn(&Bin) -> bool) -> Vec<Bi
         }
     }
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 500 wait all the time. Another process takes half of the CPU, every other second.
+    #[test]
+    fn rate_is_the_mean_while_a_queue_stands_and_not_the_best_second() {
+        let bin = |second: u64| Bin {
+            span: Nanos::from_millis(50),
+            answered: if second.is_multiple_of(2) { 60 } else { 30 },
+            waiting: 500,
+            accept_qlen: 499,
+            ..Bin::default()
+        };
+        let bins = (0..20).flat_map(|second| [bin(second); 20]).collect();
+        let per_s = Server::measured(&Record::of(bins)).per_s;
+        assert!(per_s.is_some_and(|per_s| (890.0..910.0).contains(&per_s)), "{per_s:?}");
+    }
+
+    /// It drops SYNs for a third of the time, and answers half as many.
+    #[test]
+    fn rate_is_that_without_an_overload() {
+        let bin = |is_overload: bool| Bin {
+            span: Nanos::from_millis(50),
+            answered: if is_overload { 20 } else { 40 },
+            syns_full: if is_overload { 200 } else { 0 },
+            waiting: 500,
+            accept_qlen: 499,
+            ..Bin::default()
+        };
+        let bins = (0..300).map(|number| bin(number >= 200)).collect();
+        let per_s = Server::measured(&Record::of(bins)).per_s;
+        assert!(per_s.is_some_and(|per_s| (790.0..810.0).contains(&per_s)), "{per_s:?}");
+    }
 }
