@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use crate::judge::{Advice, Answer, FEWEST, Seen};
+use crate::judge::{Advice, Answer, FEWEST, LEAST_BUSY, Seen};
 
 impl Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,7 +57,7 @@ impl Advice {
     }
 
     fn not_yet(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Seen { clients, answered, .. } = self.seen;
+        let Seen { clients, answered, syns_dropped, .. } = self.seen;
         let seconds = self.seconds.round();
         if clients < FEWEST {
             return write!(f, "not yet: {clients} clients came in {seconds} s, too few to tell");
@@ -69,10 +69,19 @@ impl Advice {
                 Count(answered)
             );
         }
-        let busiest = Share(self.server.busiest);
+        if self.server.busiest < LEAST_BUSY {
+            let busiest = Share(self.server.busiest);
+            return write!(
+                f,
+                "not yet: in its busiest second the server was busy for {busiest} of the time, too little to tell"
+            );
+        }
+        let wait = Millis(self.without.wait_ms);
         write!(
             f,
-            "not yet: in its busiest second the server was busy for {busiest} of the time, too little to tell"
+            "not yet: stock Linux dropped {syns_dropped} SYNs, and an answer takes {wait}, {}: the server is at \
+             its limit, too close to tell",
+            self.place()
         )
     }
 
@@ -147,12 +156,7 @@ mod tests {
     fn sentence_says_yes_no_or_not_yet_and_why() {
         for (answer, refused, soon, said) in [
             (Answer::Yes, 300, [0.2, 0.7], "yes: without the guard 80% of the clients have no answer within"),
-            (
-                Answer::No,
-                0,
-                [1.0, 1.0],
-                "no: the guard would refuse none of 1000 clients, and stock Linux dropped",
-            ),
+            (Answer::No, 0, [1.0, 1.0], "no: the guard would refuse none of 1000 clients, and stock Linux"),
             (
                 Answer::No,
                 20,
@@ -167,6 +171,12 @@ mod tests {
             assert_eq!(sentence.lines().count(), 1);
         }
         let mut few = advice(Answer::NotYet, 0, [1.0, 1.0]);
+        few.server.busiest = 1.0;
+        assert_eq!(
+            few.to_string(),
+            "not yet: stock Linux dropped 1500 SYNs, and an answer takes 12 ms, most of it in the accept queue: \
+             the server is at its limit, too close to tell"
+        );
         few.seen.answered = 0;
         assert_eq!(few.to_string(), "not yet: of 1000 clients none were answered, too few to tell");
         few.seen.clients = 12;
