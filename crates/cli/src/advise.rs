@@ -248,8 +248,12 @@ fn show(report: &AdviceReport) -> Result<()> {
     row(
         "clients",
         format!(
-            "{} in {:.0} s, with {} SYNs; {} answered, {} went without an answer",
-            seen.clients, advice.seconds, seen.syns, seen.answered, seen.ended
+            "{} in {:.0} s, with {} SYNs; {} answered, {} not",
+            seen.clients,
+            advice.seconds,
+            seen.syns,
+            seen.answered,
+            seen.clients.saturating_sub(seen.answered)
         ),
     )?;
     row("stock Linux", format!("dropped {} SYNs and ends of handshakes", or_dash(report.kernel_drops)))?;
