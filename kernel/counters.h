@@ -85,6 +85,8 @@
 		"bridged or forwarded, not for this host") \
 	COUNTER(martian, "passed.martian", "SYNs", KERNEL, HIDDEN, \
 		"between addresses that must not be answered") \
+	COUNTER(again, "passed.again", "SYNs", KERNEL, HIDDEN, \
+		"let through at an interface below, as that of a VLAN below a bridge, and counted there") \
 	COUNTER(no_listener, "passed.no_listener", "SYNs", KERNEL, HIDDEN, \
 		"to a guarded address where nothing listens") \
 	COUNTER(known, "passed.known", "SYNs", BOTH, HIDDEN, \

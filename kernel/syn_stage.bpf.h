@@ -16,6 +16,7 @@
 #include "room.bpf.h"
 #include "answer.bpf.h"
 #include "repeat.bpf.h"
+#include "again.bpf.h"
 #include "syn_ack.bpf.h"
 #include "service.bpf.h"
 
@@ -199,6 +200,8 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	case VERDICT_DROP:
 		return ACTION_DROP;
 	default:
+		if (is_handed_up_at_once(hook))
+			note_passed(segment, ifindex_of(ctx, hook));
 		return ACTION_PASS;
 	}
 }
@@ -223,6 +226,10 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 		return ACTION_PASS;
 	default:
 		break;
+	}
+	if (is_handed_up_at_once(hook) && was_passed(segment, ifindex_of(ctx, hook))) {
+		path->again++;
+		return ACTION_PASS;
 	}
 	switch (find_listener(ctx, segment, &listener)) {
 	case FOUND_LISTENER:

@@ -321,6 +321,7 @@ fn root_garbage_is_seen_and_untouched() {
             + path.not_guarded
             + path.other_host
             + path.martian
+            + path.again
             + path.no_listener
             + path.known;
         assert_eq!(path.frames, passed + after.stats.seen, "every frame is accounted for");
