@@ -15,16 +15,16 @@
 #include "segment.bpf.h"
 #include "hook.bpf.h"
 
-/* A SYN that was let through. */
+/*
+ * A SYN that was let through. Its checksum is also of its addresses, and of the timestamp, which is
+ * another when a client repeats it.
+ */
 struct passed_syn {
-	struct address source;
-	struct address destination;
+	__u32 seq;
 	__be16 source_port;
 	__be16 destination_port;
-	__u32 seq;
+	__sum16 checksum;
 	__u32 ifindex;			/* where it was decided, not where it was seen last; 0: none yet */
-	__sum16 checksum;		/* also of the timestamp, which is another when a client repeats its SYN */
-	__u16 zero;
 };
 
 struct {
@@ -40,38 +40,30 @@ static __always_inline bool is_handed_up_at_once(enum hook hook)
 	return hook != HOOK_XDP;
 }
 
-/* At the same interface it is a repetition by the client. Not static: see is_first_syn(). */
-__noinline int was_passed(const struct segment *segment, __u32 ifindex)
+/* At the same interface it is a repetition by the client. */
+static __always_inline bool was_passed(const struct segment *segment, __u32 ifindex)
 {
 	const struct passed_syn *last;
 	__u32 zero = 0;
 
 	last = bpf_map_lookup_elem(&passed_syns, &zero);
-	if (!segment || !last || last->seq != segment->seq || last->ifindex == ifindex || !last->ifindex)
-		return false;
-	return last->source_port == segment->source_port && last->destination_port == segment->destination_port &&
-	       last->checksum == segment->checksum &&
-	       !__builtin_memcmp(&last->source, &segment->source, sizeof(last->source)) &&
-	       !__builtin_memcmp(&last->destination, &segment->destination, sizeof(last->destination));
+	return last && last->seq == segment->seq && last->checksum == segment->checksum && last->ifindex && last->ifindex != ifindex &&
+	       last->source_port == segment->source_port && last->destination_port == segment->destination_port;
 }
 
-/* Returns 0, because Linux 6.1 wants a number. */
-__noinline int note_passed(const struct segment *segment, __u32 ifindex)
+static __always_inline void note_passed(const struct segment *segment, __u32 ifindex)
 {
 	struct passed_syn *last;
 	__u32 zero = 0;
 
 	last = bpf_map_lookup_elem(&passed_syns, &zero);
-	if (!segment || !last)
-		return 0;
-	last->source = segment->source;
-	last->destination = segment->destination;
+	if (!last)
+		return;
+	last->seq = segment->seq;
 	last->source_port = segment->source_port;
 	last->destination_port = segment->destination_port;
-	last->seq = segment->seq;
-	last->ifindex = ifindex;
 	last->checksum = segment->checksum;
-	return 0;
+	last->ifindex = ifindex;
 }
 
 #endif
