@@ -228,7 +228,7 @@ fn root_macvlan_is_guarded_beside_its_lower_interface_only_with_an_address_of_it
             "addr add 10.8.0.2/24 dev m0",
             "link set m0 up",
         ],
-        &["m0", "s0"],
+        &["s0", "m0"],
     ));
 }
 

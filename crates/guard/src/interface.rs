@@ -162,10 +162,12 @@ pub fn with_address() -> Result<Vec<Interface>> {
 fn once(chosen: Vec<Interface>) -> (Vec<Interface>, Vec<(String, String)>) {
     let (chosen, mut again) = without(chosen, |port, other| port.hands_to == Some(other.index));
     // With a link-layer address of its own its frames are for another host, to the one below.
-    let (chosen, above) = without(chosen, |above, other| {
+    let (mut chosen, above) = without(chosen, |above, other| {
         above.gets_from == Some(other.index) && above.address == other.address
     });
     again.extend(above);
+    // To an interface below another the kernel attaches no XDP program after the upper one's.
+    chosen.sort_by_key(|interface| interface.gets_from.is_some());
     (chosen, again)
 }
 
@@ -270,7 +272,7 @@ mod tests {
         ];
         let (kept, left) = once(all);
         let kept: Vec<&str> = kept.iter().map(|interface| &*interface.name).collect();
-        assert_eq!(kept, ["p0.5", "bond0", "m0", "r0", "vrf0", "alone"]);
+        assert_eq!(kept, ["bond0", "r0", "vrf0", "alone", "p0.5", "m0"], "lower ones first");
         let left: Vec<(&str, &str)> = left.iter().map(|(left, other)| (&**left, &**other)).collect();
         assert_eq!(left, [("p0", "bond0"), ("bond0.5", "bond0")]);
     }
