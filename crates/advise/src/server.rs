@@ -16,9 +16,9 @@ const ONE_IN: usize = 20;
 /// A server as it was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Server {
-    /// Answers in a second while a queue stands and, where that was seen, the kernel drops no SYN:
-    /// an overload costs a server its answers, and with a guard there is none. `None` if no queue
-    /// ever stood.
+    /// Answers in a second while a queue stands; `None` if none ever stood. Without the time in
+    /// which the kernel drops SYNs, if that leaves any: an overload costs a server its answers, and
+    /// with a guard there is none.
     pub(crate) per_s: Option<f64>,
     /// How long an answer takes where the fewest wait before it.
     pub(crate) answer: Nanos,
